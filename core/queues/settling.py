@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import BrokerError, ErrorCode
@@ -80,9 +80,10 @@ class Settling:
         touched: dict[Share, None] = {}
         self._require_leading(queue, items)
         self._receipts(queue, items, outcomes, changes, touched, now)
+        held = self._held(queue, items)
         for index, item in enumerate(items):
             if item.receipt is None and item.lease is not None:
-                outcomes[index] = self._lease(queue, item, item.lease, changes, touched, now)
+                outcomes[index] = self._lease(queue, item, item.lease, held, changes, touched, now)
         try:
             await self._store(queue, changes, touched, outcomes)
         except BrokerError:
@@ -201,6 +202,7 @@ class Settling:
         queue: Queue,
         item: Settle,
         number: int,
+        unknown: Mapping[int, Sequence[Held]],
         changes: list[tuple[Share, Change | None]],
         touched: dict[Share, None],
         now: int,
@@ -211,7 +213,7 @@ class Settling:
         lease = queue.leases.get(number)
         if lease is None and not 0 < number < VOLATILE:
             return Settled(Outcome.INVALID)
-        held = lease.held if lease is not None else self._held(queue, number)
+        held = lease.held if lease is not None else unknown.get(number, ())
         counts: Counter[Outcome] = Counter()
         for share, nonce, first, last in held:
             if share.machine.nonce != nonce or queue.shares.get(share.key) is not share:
@@ -229,13 +231,18 @@ class Settling:
         # Nothing is left of it, or it was never given.
         return Settled(Outcome.ALREADY_SETTLED if number < queue.next_lease else Outcome.INVALID, 0)
 
-    def _held(self, queue: Queue, number: int) -> list[Held]:
-        """Return what a lease holds whose places are not remembered."""
-        return [
-            Held(share, share.machine.nonce, first, last)
-            for share in queue.shares.values()
-            for first, last, _ in share.machine.lease_ranges(number)
-        ]
+    def _held(self, queue: Queue, items: Sequence[Settle]) -> dict[int, list[Held]]:
+        """Return what leases hold whose places are not remembered: one look at the partitions for all of them."""
+        held: dict[int, list[Held]] = {
+            item.lease: []
+            for item in items
+            if item.receipt is None and item.lease is not None and item.lease not in queue.leases
+        }
+        if held:
+            for share in queue.shares.values():
+                for lease, first, last in share.machine.leases_of(held):
+                    held[lease].append(Held(share, share.machine.nonce, first, last))
+        return held
 
     # --- the store -----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ were given to the store before the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -238,6 +238,12 @@ class SharePartition:
         for first, last, cell in self._cells.of_lease(lease):
             _add_range(found, first, last, cell.deliveries)
         return found
+
+    def leases_of(self, leases: Collection[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield lease, first and last offset of the records that these leases still hold, in one pass."""
+        for first, last, cell in self._cells.with_state(LEASED, self._start, self.tracked_end - 1):
+            if cell.lease in leases:
+                yield cell.lease, first, last
 
     def in_flight(self, after: int, limit: int) -> list[tuple[int, Cell]]:
         """Return up to `limit` records that are leased, delayed or archiving, from the one after `after` on."""

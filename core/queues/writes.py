@@ -119,13 +119,8 @@ class Writes:
             if change is not None and queue.shares.get(share.key) is share:
                 by_share.setdefault(share, []).append(change)
         if queue.deleted and (by_share or more):
-            # Its rows are removed: one that is stored now would be of the next queue of that name.
             self._undo(queue, by_share)
-            raise BrokerError(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                f"The queue {queue.name!r} is being deleted; ask again.",
-                group=queue.name,
-            )
+            raise _being_deleted(queue)
         rows, new = [], []
         sizes: list[tuple[Share, int, int]] = []
         for share, own in by_share.items():
@@ -214,6 +209,15 @@ class Writes:
             # The next rows ask for it again.
             return
         folding.add_done_callback(_seen)
+
+
+def _being_deleted(queue: Queue) -> BrokerError:
+    """Return the refusal of a write whose queue is being deleted: its rows would be of the next queue of that name."""
+    return BrokerError(
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        f"The queue {queue.name!r} is being deleted; ask again.",
+        group=queue.name,
+    )
 
 
 def _empty_row(queue: Queue, share: Share) -> tuple[object, ...]:

@@ -12,10 +12,11 @@ from core.errors import BrokerError, ErrorCode
 from core.idempotency.keys import IdempotencyKeys
 from core.metadata.store import Store
 from core.queues import reading
+from core.queues.cells import Cells
 from core.queues.dead_letters import DeadLetterWriter
 from core.queues.share import LEASE_BLOCK
 from core.queues.share_changes import VOLATILE
-from core.vocabulary.queues import AcknowledgeBatch, DeadLetter, Order, Outcome, Redrive, Start, Verb
+from core.vocabulary.queues import AcknowledgeBatch, DeadLetter, Order, Outcome, Redrive, Settle, Start, Verb
 from core.vocabulary.share_groups import JOINING, ShareHeartbeat
 from tests.core.consumers.consumer_world import World
 from tests.core.queues.queue_world import (
@@ -438,3 +439,28 @@ async def test_two_members_that_join_a_new_group_at_once_are_both_in(w: World) -
         )
     )
     assert [reply.error for reply in replies] == [ErrorCode.NONE] * 2
+
+
+async def test_many_leases_that_are_not_remembered_are_looked_up_at_once(
+    w: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await w.topic(records=6)
+    await queue(w)
+    leases = [(await receive(w, 2)).lease for _ in range(3)]
+    await w.kill()
+    looks = 0
+    original = Cells.with_state
+
+    def with_state(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return original(*args)
+
+    await receive(w, 1)
+    monkeypatch.setattr(Cells, "with_state", with_state)
+    monkeypatch.setattr(Cells, "of_lease", with_state)
+    items = [Settle(Verb.ACCEPT, lease=lease) for lease in (*leases, *range(1, 900), leases[0])]
+    done = await w.broker.queues.settle(Q, items)
+    assert [tuple(one) for one in done[:3]] == [(Outcome.SETTLED, 2)] * 3
+    assert done[-1].outcome is Outcome.ALREADY_SETTLED and looks == 1
+    assert await all_of(w) == []
