@@ -212,7 +212,7 @@ class Writes:
 
 
 def _being_deleted(queue: Queue) -> BrokerError:
-    """Return the refusal of a write whose queue is being deleted: its rows would be of the next queue of that name."""
+    """Return the refusal of a write to a queue that is being deleted: its rows would be of the next of that name."""
     return BrokerError(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         f"The queue {queue.name!r} is being deleted; ask again.",

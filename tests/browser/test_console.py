@@ -257,8 +257,8 @@ def test_a_group_is_shown_with_its_members_and_its_lag(
     row = page.until(
         lambda: next((r for r in page.all("table.groups tbody tr") if "billing" in r.text), None)
     )
-    _, state, members, lag, _ = row.find_elements(By.CSS_SELECTOR, "th, td")
-    assert (state.text, members.text, lag.text) == ("Stable", "1", "10")
+    _, state, kind, members, lag, _ = row.find_elements(By.CSS_SELECTOR, "th, td")
+    assert (state.text, kind.text, members.text, lag.text) == ("Stable", "Classic", "1", "10")
     row.find_element(By.TAG_NAME, "a").click()
     page.says("member-count", "1")
     assert page.text("lag") == "10"

@@ -80,10 +80,27 @@ def test_every_api_that_both_serve_is_asked(versions: Versions) -> None:
     """An API that is served from now on needs a script, or cases in `test_administration`.
 
     Logins have other tests: `test_scram`, and tests/clients/test_sasl.py with real clients. Transactions are compared
-    with a recording: tests/golden/test_kafka_4_1_transactions.py.
+    with a recording: tests/golden/test_kafka_4_1_transactions.py. The protocols of KIP-848 and KIP-932 are
+    compared through Kafka's own clients and tools: tests/clients, test_tools, test_share_tools.
     """
     text = "".join(map(inspect.getsource, (scripts, group_scripts)))
-    asked = {case.key for case in test_administration.CASES} | {17, 36, 24, 25, 26, 27, 28, 65, 66}
+    asked = {case.key for case in test_administration.CASES} | {
+        17,
+        36,
+        24,
+        25,
+        26,
+        27,
+        28,
+        65,
+        66,
+        68,
+        69,
+        *range(76, 80),
+        90,
+        91,
+        92,
+    }
     assert [APIS[key].name for key in versions.keys() - asked if f'"{APIS[key].name}"' not in text] == []
 
 
