@@ -227,7 +227,7 @@ class Worker:
         del self._running[task]
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Else a breaker that waits for its probe would wait for ever.
+            # Else a breaker that waits for its probe would wait without end.
             self.breaker.unsent()
             log.error("webhook %s of queue %s: a delivery failed", self._name, self._queue, exc_info=error)
 
